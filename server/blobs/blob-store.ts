@@ -1,0 +1,38 @@
+import type { Readable } from 'node:stream';
+import type { Sha256 } from '../../nix/hash.ts';
+
+/** Bytes of a blob, both ends included. */
+export interface ByteRange {
+  readonly start: number;
+  readonly end: number;
+}
+
+/**
+ * Holds the compressed NARs, one a NarHash, and beside them the staged files: what is on its way in and was not
+ * verified yet. A blob is written once and never changes.
+ */
+export interface BlobStore {
+  /** Opens a blob; undefined where there is none. The stream holds its file open until it ends or is destroyed. */
+  read(narHash: Sha256, range?: ByteRange): Promise<Readable | undefined>;
+  /**
+   * Makes verified staged files blobs, durably, all together. One that is there already stays as it is.
+   * The staged files are gone afterwards.
+   */
+  publish(files: readonly { staged: string; narHash: Sha256 }[]): Promise<void>;
+  /** Whether the blob is there, and its bytes. */
+  size(narHash: Sha256): Promise<number | undefined>;
+
+  /** Writes `source` into the staged file from byte `position` on, making the file where there is none. */
+  stage(staged: string, position: number, source: AsyncIterable<Buffer>): Promise<void>;
+  /** Where a worker finds a staged file, to verify it. */
+  stagedFile(staged: string): string;
+  /** Where a worker finds a blob. */
+  blobFile(narHash: Sha256): string;
+  discard(staged: string): Promise<void>;
+
+  /** Names of all staged files. */
+  listStaged(): Promise<string[]>;
+  /** All blobs, in lots that fit into memory. */
+  listBlobs(): AsyncIterable<Sha256[]>;
+  delete(narHash: Sha256): Promise<void>;
+}
