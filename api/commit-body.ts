@@ -53,9 +53,12 @@ export async function* decodeCommit(body: Readable): AsyncGenerator<CommitItem> 
   body.pipe(tar as unknown as NodeJS.WritableStream);
   let waiting: CommitEntry | undefined;
   let count = 0;
+  let bytes = 0;
   try {
     for await (const file of tar) {
       const { name, size } = file.header;
+      bytes += size;
+      if (bytes > LIMITS.commitBytes) throw tooLarge(`more than ${LIMITS.commitBytes} bytes`);
       const content = file as AsyncIterable<Buffer>;
       if (name.endsWith('.json')) {
         if (waiting !== undefined) throw malformed(`no NAR came for ${waiting.path}`);

@@ -18,7 +18,7 @@ export const LIMITS = {
   /** Entries in one commit request. */
   commitEntries: 4096,
   /** Bytes of one compressed NAR that travels inside a commit. */
-  inlineNarBytes: 32 << 20,
+  inlineNarBytes: 8 << 20,
   /** References of one store path. */
   references: 50_000,
 } as const;
@@ -55,7 +55,7 @@ export const User = Type.Object({
   name: Type.String(),
   token: Type.Object({
     name: Type.String(),
-    permissions: Type.Array(Type.Union(PERMISSIONS.map((permission) => Type.Literal(permission)))),
+    permissions: Type.Array(Type.Enum([...PERMISSIONS])),
     /** Names of caches, or `*` for all. */
     caches: Type.Array(Type.String()),
     expiresAt: Type.Union([Type.String(), Type.Null()]),

@@ -1,11 +1,6 @@
 import type { Readable } from 'node:stream';
+import type { ByteRange } from '../../api/byte-range.ts';
 import type { Sha256 } from '../../nix/hash.ts';
-
-/** Bytes of a blob, both ends included. */
-export interface ByteRange {
-  readonly start: number;
-  readonly end: number;
-}
 
 /**
  * Holds the compressed NARs, one a NarHash, and beside them the staged files: what is on its way in and was not
@@ -15,15 +10,15 @@ export interface BlobStore {
   /** Opens a blob; undefined where there is none. The stream holds its file open until it ends or is destroyed. */
   read(narHash: Sha256, range?: ByteRange): Promise<Readable | undefined>;
   /**
-   * Makes verified staged files blobs, durably, all together. One that is there already stays as it is.
-   * The staged files are gone afterwards.
+   * Makes verified staged files blobs, durably, all together; the staged files are gone afterwards.
+   *
+   * @returns those that were there before: they stay as they are
    */
-  publish(files: readonly { staged: string; narHash: Sha256 }[]): Promise<void>;
-  /** Whether the blob is there, and its bytes. */
-  size(narHash: Sha256): Promise<number | undefined>;
+  publish(files: readonly { staged: string; narHash: Sha256 }[]): Promise<Set<Sha256>>;
 
   /** Writes `source` into the staged file from byte `position` on, making the file where there is none. */
   stage(staged: string, position: number, source: AsyncIterable<Buffer>): Promise<void>;
+  truncate(staged: string, size: number): Promise<void>;
   /** Where a worker finds a staged file, to verify it. */
   stagedFile(staged: string): string;
   /** Where a worker finds a blob. */

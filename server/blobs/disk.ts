@@ -1,12 +1,13 @@
 import { createReadStream, mkdirSync } from 'node:fs';
-import { type FileHandle, link, open, readdir, stat, unlink } from 'node:fs/promises';
+import { type FileHandle, link, open, readdir, truncate, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import pLimit from 'p-limit';
+import type { ByteRange } from '../../api/byte-range.ts';
 import { ApiError } from '../../api/problem.ts';
 import { FormatError } from '../../nix/errors.ts';
 import { parseSha256Base32, type Sha256 } from '../../nix/hash.ts';
-import type { BlobStore, ByteRange } from './blob-store.ts';
+import type { BlobStore } from './blob-store.ts';
 
 const BLOB_SUFFIX = '.nar.zst';
 const READ_BYTES = 1 << 20;
@@ -39,10 +40,13 @@ class DiskBlobStore implements BlobStore {
       if (isMissing(error)) return undefined;
       throw error;
     }
-    return createReadStream('', { fd: file, highWaterMark: READ_BYTES, ...range });
+    // The stream's own end is the last byte, not the one behind it.
+    const part = range === undefined ? {} : { start: range.start, end: range.end - 1 };
+    return createReadStream('', { fd: file, highWaterMark: READ_BYTES, ...part });
   }
 
-  async publish(files: readonly { staged: string; narHash: Sha256 }[]): Promise<void> {
+  async publish(files: readonly { staged: string; narHash: Sha256 }[]): Promise<Set<Sha256>> {
+    const before = new Set<Sha256>();
     for (const { narHash } of files) this.#makeShard(narHash);
     const limit = pLimit(16);
     // The content is durable before its name, and the name before anybody is told.
@@ -52,20 +56,13 @@ class DiskBlobStore implements BlobStore {
         await link(this.stagedFile(staged), this.blobFile(narHash));
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw noSpace(error);
+        before.add(narHash);
       }
     });
     const directories = new Set(files.map(({ narHash }) => this.#shard(narHash)));
     await limit.map([...directories], syncFile);
     await limit.map(files, ({ staged }) => this.discard(staged));
-  }
-
-  async size(narHash: Sha256): Promise<number | undefined> {
-    try {
-      return (await stat(this.blobFile(narHash))).size;
-    } catch (error) {
-      if (isMissing(error)) return undefined;
-      throw error;
-    }
+    return before;
   }
 
   async stage(staged: string, position: number, source: AsyncIterable<Buffer>): Promise<void> {
@@ -86,6 +83,10 @@ class DiskBlobStore implements BlobStore {
     } catch (error) {
       throw noSpace(error);
     }
+  }
+
+  truncate(staged: string, size: number): Promise<void> {
+    return truncate(this.stagedFile(staged), size);
   }
 
   stagedFile(staged: string): string {

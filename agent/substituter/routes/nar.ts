@@ -1,8 +1,8 @@
 import type { FastifyPluginCallback, FastifyReply, FastifyRequest } from 'fastify';
+import { parseRange } from '../../../api/byte-range.ts';
 import type { NarBytes } from '../nar-bytes.ts';
 import { parseNarName } from '../nar-name.ts';
 import { notFound } from '../not-found.ts';
-import { parseRange } from '../range.ts';
 import { sendBytes } from '../send-bytes.ts';
 import type { Substituter } from '../substituter.ts';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { parseRange } from '../../agent/substituter/range.ts';
+import { parseRange } from '../../api/byte-range.ts';
 
 t.test('a range lies within the file and has the bytes that were asked for', (t) => {
   const size = fc.integer({ min: 1, max: 1_000_000 });

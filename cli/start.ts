@@ -1,0 +1,123 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { request } from 'undici';
+import type { CommandModule } from 'yargs';
+import { BcacheError } from '../nix/errors.ts';
+import { portFrom } from './config.ts';
+import { ensureFirstCache, type FirstCache } from './first-cache.ts';
+import { stateDir } from './state.ts';
+
+const PROGRAM = fileURLToPath(new URL('bcache.ts', import.meta.url));
+const START_TIMEOUT_MS = 30_000;
+
+/** `bcache start`, which is `npm start`: origin and agent side by side, for trying out and for one machine. */
+export const startCommand: CommandModule<object, object> = {
+  command: 'start',
+  describe: 'Run an origin and an agent on this machine, with a first cache, and say what to do next',
+  handler: async () => {
+    const { env } = process;
+    const state = stateDir(env);
+    const originState = join(state, 'origin');
+    const originPort = portFrom(env, 'BCACHE_ORIGIN_PORT') ?? 8470;
+    const agentPort = portFrom(env, 'BCACHE_AGENT_PORT') ?? 8471;
+    const originUrl = `http://127.0.0.1:${originPort}`;
+    const agentUrl = `http://127.0.0.1:${agentPort}`;
+    const first = await ensureFirstCache(state, originState, originUrl);
+    const children = [
+      startChild(['serve', '--state', originState, '--port', String(originPort)]),
+      startChild([
+        ...['agent', '--state', join(state, 'agent'), '--port', String(agentPort)],
+        ...['--upstream', `${originUrl}/${first.name}`, '--key', first.publicKey],
+      ]),
+    ];
+    const stop = new AbortController();
+    process.once('SIGINT', () => stop.abort());
+    process.once('SIGTERM', () => stop.abort());
+    const ended = Promise.race(children.map((child) => once(child, 'exit')));
+    try {
+      await Promise.race([
+        Promise.all([
+          answers(`${originUrl}/${first.name}/nix-cache-info`),
+          answers(`${agentUrl}/nix-cache-info`),
+        ]),
+        ended.then(() => {
+          throw new BcacheError(
+            'start_failed',
+            'a part of bcache ended while it started: its message is above',
+          );
+        }),
+        once(stop.signal, 'abort'),
+      ]);
+      if (!stop.signal.aborted) {
+        process.stdout.write(nextSteps(first, originUrl, agentUrl));
+        await Promise.race([once(stop.signal, 'abort'), ended]);
+      }
+      if (!stop.signal.aborted) {
+        throw new BcacheError('part_ended', 'a part of bcache ended on its own: its message is above');
+      }
+    } finally {
+      await Promise.all(children.map(stopChild));
+    }
+  },
+};
+
+function startChild(args: readonly string[]): ChildProcess {
+  // Their logs are for people who look for them: warnings and worse go to the terminal.
+  return spawn(process.execPath, [...process.execArgv, PROGRAM, ...args], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+    // A Ctrl-C at the terminal reaches this process alone, which then stops them in order.
+    detached: true,
+  });
+}
+
+async function stopChild(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  child.kill('SIGTERM');
+  await once(child, 'exit');
+}
+
+async function answers(url: string): Promise<void> {
+  const end = Date.now() + START_TIMEOUT_MS;
+  for (;;) {
+    try {
+      const { statusCode, body } = await request(url);
+      await body.dump();
+      if (statusCode === 200) return;
+    } catch {
+      // Not listening yet.
+    }
+    if (Date.now() > end) {
+      throw new BcacheError('start_failed', `${url} does not answer`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+function nextSteps({ name, publicKey, newToken }: FirstCache, originUrl: string, agentUrl: string): string {
+  const token =
+    newToken === undefined
+      ? 'Pushing from this checkout needs no token; elsewhere it is the one shown at the first start.'
+      : `Pushing from this checkout needs no token. Elsewhere (shown once):\n\n  export BCACHE_ORIGIN_URL=${originUrl} BCACHE_AUTH_TOKEN=${newToken}`;
+  return `bcache runs: origin ${originUrl}, agent ${agentUrl}
+
+Let Nix use it: add to /etc/nix/nix.conf, then restart nix-daemon if you have one:
+
+  extra-substituters = ${agentUrl}
+  extra-trusted-public-keys = ${publicKey}
+  narinfo-cache-negative-ttl = 0
+
+Push what you built, with all it refers to:
+
+  npx bcache push ${name} ./result
+
+Fetch it, here or where the agent runs:
+
+  nix-store -r /nix/store/<path> --option substituters ${agentUrl} --option trusted-public-keys ${publicKey}
+
+${token}
+
+Ctrl-C stops both.
+`;
+}
