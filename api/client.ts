@@ -4,9 +4,10 @@ import type { Sha256 } from '../nix/hash.ts';
 import { formatSha256 } from '../nix/hash.ts';
 import type { StorePath, StorePathHash } from '../nix/store-path.ts';
 import type { CacheName } from './cache-name.ts';
-import { COMMIT_TYPE, encodeCommit } from './commit-body.ts';
-import { ApiError, type Problem } from './problem.ts';
-import type { Cache, CommitEntry, CommitResult, MissingResponse, Upload, User } from './schemas.ts';
+import { COMMIT_TYPE } from './commit-body.ts';
+import { encodeCommit } from './commit-encode.ts';
+import { ApiError } from './problem.ts';
+import type { Cache, CommitEntry, CommitResult, MissingResponse, Problem, Upload, User } from './schemas.ts';
 
 export interface OriginClientOptions {
   /** Where the origin's API is: `http://host:port`, without a path. */

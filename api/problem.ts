@@ -1,17 +1,7 @@
-import Type, { type Static } from 'typebox';
 import { BcacheError } from '../nix/errors.ts';
+import type { Problem } from './schemas.ts';
 
 export const PROBLEM_TYPE = 'application/problem+json';
-
-/** What every failed API call answers (RFC 9457), with `code` for programs and `hint` for the next step. */
-export const Problem = Type.Object({
-  type: Type.Literal('about:blank'),
-  title: Type.String(),
-  status: Type.Integer(),
-  code: Type.String(),
-  hint: Type.Optional(Type.String()),
-});
-export type Problem = Static<typeof Problem>;
 
 /** An API call that was answered, or is to be answered, with a failure. */
 export class ApiError extends BcacheError {

@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { CACHE_NAME_PATTERN } from './cache-name.ts';
+import { LIMITS } from './limits.ts';
 
 const closed = { additionalProperties: false } as const;
 
@@ -7,21 +8,15 @@ const STORE_HASH = '^[0-9a-df-np-sv-z]{32}$';
 const BASENAME = '^[0-9a-df-np-sv-z]{32}-[0-9A-Za-z+\\-._?=]{1,211}$';
 const SHA256 = '^sha256:[0-9a-df-np-sv-z]{52}$';
 
-/** Upper bounds that client and origin agree on. */
-export const LIMITS = {
-  /** Store hashes in one *missing* request. */
-  missingHashes: 200_000,
-  /** Bytes of one upload part; every part but the last has exactly the upload's `partSize`. */
-  partBytes: 32 << 20,
-  /** Bytes of one commit request, its NARs included. */
-  commitBytes: 64 << 20,
-  /** Entries in one commit request. */
-  commitEntries: 4096,
-  /** Bytes of one compressed NAR that travels inside a commit. */
-  inlineNarBytes: 8 << 20,
-  /** References of one store path. */
-  references: 50_000,
-} as const;
+/** What every failed API call answers (RFC 9457), with `code` for programs and `hint` for the next step. */
+export const Problem = Type.Object({
+  type: Type.Literal('about:blank'),
+  title: Type.String(),
+  status: Type.Integer(),
+  code: Type.String(),
+  hint: Type.Optional(Type.String()),
+});
+export type Problem = Static<typeof Problem>;
 
 export const CacheName = Type.String({ pattern: CACHE_NAME_PATTERN });
 export const StorePathHash = Type.String({ pattern: STORE_HASH });

@@ -1,9 +1,7 @@
 import { join } from 'node:path';
-import { pino } from 'pino';
 import type { CommandModule } from 'yargs';
-import { startAgent } from '../agent/agent.ts';
 import { BcacheError } from '../nix/errors.ts';
-import { portFrom, readConfig } from './config.ts';
+import { portFrom } from './ports.ts';
 import { runUntilSignal } from './run-until-signal.ts';
 import { stateDir } from './state.ts';
 
@@ -43,6 +41,9 @@ export const agentCommand: CommandModule<object, AgentArguments> = {
         array: true,
       }),
   handler: async (args) => {
+    // Loaded when it runs: each command carries its own part alone, which keeps it small and quick to start.
+    const { startAgent } = await import('../agent/agent.ts');
+    const { readConfig } = await import('./config.ts');
     const { agent = {} } = readConfig(args.config);
     const upstreams = [
       ...(args.upstream ?? []).map((url) => ({ url, publicKeys: args.key ?? [] })),
@@ -57,7 +58,8 @@ export const agentCommand: CommandModule<object, AgentArguments> = {
         hint: 'Name one: bcache agent --upstream http://host:8470/main --key main-1:…',
       });
     }
-    const logger = pino();
+    const { createLogger } = await import('./logger.ts');
+    const logger = createLogger(process.env);
     const running = await startAgent({
       stateDir: args.state ?? agent.state_dir ?? join(stateDir(process.env), 'agent'),
       host: args.host ?? agent.host ?? '127.0.0.1',

@@ -1,8 +1,7 @@
 import type { CommandModule } from 'yargs';
-import { DEFAULT_LEVEL } from '../agent/push/push.ts';
+import { DEFAULT_LEVEL } from '../agent/push/level.ts';
 import { BcacheError } from '../nix/errors.ts';
 import { readClientConfig } from './client-config.ts';
-import { runPush } from './run-push.ts';
 
 interface PushArguments {
   cache: string;
@@ -42,6 +41,7 @@ export const pushCommand: CommandModule<object, PushArguments> = {
       .example('$0 push main ./result', 'Push what nix-build made')
       .example('nix-store -qR ./result | $0 push main', 'Push a list of paths'),
   handler: async ({ cache, paths, jobs, level }) => {
+    const { runPush } = await import('./run-push.ts');
     const stop = new AbortController();
     const interrupt = () =>
       stop.abort(

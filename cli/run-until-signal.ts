@@ -1,10 +1,10 @@
 import type { Logger } from 'pino';
 
-/** Waits for SIGINT or SIGTERM, then closes; a second signal ends the process at once. */
+/** Waits for SIGINT or SIGTERM, then closes. Further signals are ignored: a shell and a parent may both send one. */
 export async function runUntilSignal(running: { close(): Promise<void> }, logger: Logger): Promise<void> {
   const signal = await new Promise<NodeJS.Signals>((resolve) => {
-    process.once('SIGINT', resolve);
-    process.once('SIGTERM', resolve);
+    process.on('SIGINT', resolve);
+    process.on('SIGTERM', resolve);
   });
   logger.info({ signal }, 'stopping');
   await running.close();

@@ -1,8 +1,6 @@
 import { join } from 'node:path';
-import { pino } from 'pino';
 import type { CommandModule } from 'yargs';
-import { startOrigin } from '../server/origin.ts';
-import { portFrom, readConfig } from './config.ts';
+import { portFrom } from './ports.ts';
 import { runUntilSignal } from './run-until-signal.ts';
 import { stateDir } from './state.ts';
 
@@ -32,8 +30,12 @@ export const serveCommand: CommandModule<object, ServeArguments> = {
         type: 'string',
       }),
   handler: async (args) => {
+    // Loaded when it runs: each command carries its own part alone, which keeps it small and quick to start.
+    const { startOrigin } = await import('../server/origin.ts');
+    const { readConfig } = await import('./config.ts');
     const { server = {} } = readConfig(args.config);
-    const logger = pino();
+    const { createLogger } = await import('./logger.ts');
+    const logger = createLogger(process.env);
     const origin = await startOrigin({
       stateDir: args.state ?? server.state_dir ?? join(stateDir(process.env), 'origin'),
       host: args.host ?? server.host ?? '127.0.0.1',

@@ -2,11 +2,10 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { request } from 'undici';
 import type { CommandModule } from 'yargs';
 import { BcacheError } from '../nix/errors.ts';
-import { portFrom } from './config.ts';
-import { ensureFirstCache, type FirstCache } from './first-cache.ts';
+import type { FirstCache } from './first-cache.ts';
+import { portFrom } from './ports.ts';
 import { stateDir } from './state.ts';
 
 const PROGRAM = fileURLToPath(new URL('bcache.ts', import.meta.url));
@@ -17,6 +16,7 @@ export const startCommand: CommandModule<object, object> = {
   command: 'start',
   describe: 'Run an origin and an agent on this machine, with a first cache, and say what to do next',
   handler: async () => {
+    const { ensureFirstCache } = await import('./first-cache.ts');
     const { env } = process;
     const state = stateDir(env);
     const originState = join(state, 'origin');
@@ -64,11 +64,10 @@ export const startCommand: CommandModule<object, object> = {
 };
 
 function startChild(args: readonly string[]): ChildProcess {
-  // Their logs are for people who look for them: warnings and worse go to the terminal.
+  // Ctrl-C at a terminal reaches them as well; they stop at the first signal and ignore the next.
   return spawn(process.execPath, [...process.execArgv, PROGRAM, ...args], {
     stdio: ['ignore', 'ignore', 'inherit'],
-    // A Ctrl-C at the terminal reaches this process alone, which then stops them in order.
-    detached: true,
+    env: { BCACHE_LOG_LEVEL: 'warn', ...process.env },
   });
 }
 
@@ -82,9 +81,7 @@ async function answers(url: string): Promise<void> {
   const end = Date.now() + START_TIMEOUT_MS;
   for (;;) {
     try {
-      const { statusCode, body } = await request(url);
-      await body.dump();
-      if (statusCode === 200) return;
+      if ((await fetch(url)).ok) return;
     } catch {
       // Not listening yet.
     }

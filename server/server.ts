@@ -1,4 +1,4 @@
-import Fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify';
+import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
 import type { Logger } from 'pino';
 import type { BlobStore } from './blobs/blob-store.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
@@ -28,7 +28,7 @@ export interface ServerParts {
 export function createServer({ catalogue, blobs, ingest, domain, logger }: ServerParts): FastifyInstance {
   const server = Fastify({
     loggerInstance: logger as FastifyBaseLogger,
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: true,
     routerOptions: { ignoreDuplicateSlashes: true, maxParamLength: 300 },

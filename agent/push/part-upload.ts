@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import type { CacheName } from '../../api/cache-name.ts';
 import type { OriginClient } from '../../api/client.ts';
+import { LIMITS } from '../../api/limits.ts';
 import { ApiError } from '../../api/problem.ts';
-import { LIMITS, type Upload } from '../../api/schemas.ts';
+import type { Upload } from '../../api/schemas.ts';
 import { BcacheError } from '../../nix/errors.ts';
 import type { Sha256 } from '../../nix/hash.ts';
 import type { StorePath } from '../../nix/store-path.ts';

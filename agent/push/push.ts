@@ -1,10 +1,11 @@
 import { availableParallelism } from 'node:os';
 import type { CacheName } from '../../api/cache-name.ts';
 import type { OriginClient } from '../../api/client.ts';
-import { LIMITS } from '../../api/schemas.ts';
+import { LIMITS } from '../../api/limits.ts';
 import type { LocalPathInfo, LocalStore } from '../../nix/store/local-store.ts';
 import { hashPart, type StorePath, type StorePathHash } from '../../nix/store-path.ts';
 import type { PushEvent, PushFailure } from './events.ts';
+import { DEFAULT_LEVEL } from './level.ts';
 import { DEFAULT_RETRY, type RetryPolicy, retry, unlessAborted } from './retry.ts';
 import { PushRun } from './run.ts';
 
@@ -38,7 +39,6 @@ export interface PushSummary {
   readonly mismatched: readonly { readonly path: StorePath; readonly kept: string }[];
 }
 
-export const DEFAULT_LEVEL = 3;
 const MAX_DEFAULT_JOBS = 16;
 
 /** Tries of the first request, so that a wrong address is told soon. */

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import pLimit from 'p-limit';
-import type { CommitItem } from '../../api/commit-body.ts';
+import type { CommitItem } from '../../api/commit-decode.ts';
 import type { CommitEntry, CommitResult } from '../../api/schemas.ts';
 import { checkContentAddress } from '../../nix/content-address.ts';
 import { type BcacheError, FormatError } from '../../nix/errors.ts';

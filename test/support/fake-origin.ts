@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import type { RetryPolicy } from '../../agent/push/retry.ts';
 import { type CacheName, parseCacheName } from '../../api/cache-name.ts';
 import { OriginClient } from '../../api/client.ts';
-import { decodeCommit } from '../../api/commit-body.ts';
+import { decodeCommit } from '../../api/commit-decode.ts';
 import { ApiError } from '../../api/problem.ts';
 import type { CommitEntry, CommitResult } from '../../api/schemas.ts';
 

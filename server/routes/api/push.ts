@@ -1,9 +1,11 @@
 import { Readable } from 'node:stream';
 import type { FastifyPluginCallbackTypebox } from '@fastify/type-provider-typebox';
 import Type from 'typebox';
-import { COMMIT_TYPE, decodeCommit } from '../../../api/commit-body.ts';
+import { COMMIT_TYPE } from '../../../api/commit-body.ts';
+import { decodeCommit } from '../../../api/commit-decode.ts';
 import { ApiError } from '../../../api/problem.ts';
-import { LIMITS, MissingRequest, MissingResponse, Upload, UploadCreate } from '../../../api/schemas.ts';
+import { LIMITS } from '../../../api/limits.ts';
+import { MissingRequest, MissingResponse, Upload, UploadCreate } from '../../../api/schemas.ts';
 import { parseSha256 } from '../../../nix/hash.ts';
 import { parseStorePath, type StorePathHash } from '../../../nix/store-path.ts';
 import type { BlobStore } from '../../blobs/blob-store.ts';
