@@ -1,7 +1,5 @@
-import type { AddressInfo } from 'node:net';
-import type { FastifyInstance } from 'fastify';
 import { type Logger, pino } from 'pino';
-import { BcacheError } from '../nix/errors.ts';
+import { listen } from '../api/http/listen.ts';
 import { createServer } from './substituter/server.ts';
 import { Substituter } from './substituter/substituter.ts';
 import { Upstream, type UpstreamOptions } from './substituter/upstream.ts';
@@ -42,10 +40,9 @@ export async function startAgent(options: AgentOptions): Promise<RunningAgent> {
   opened.promise.catch(() => {});
   const server = createServer(upstreams, opened.promise, logger);
   try {
-    await listen(server, options.host, options.port);
+    const url = await listen(server, options, 'agent');
     const substituter = Substituter.open(options, upstreams, logger);
     opened.resolve(substituter);
-    const url = addressOf(server);
     logger.info({ url, upstreams: upstreams.all.map((upstream) => upstream.url) }, 'the agent listens');
     return {
       url,
@@ -60,27 +57,4 @@ export async function startAgent(options: AgentOptions): Promise<RunningAgent> {
     await upstreams.close();
     throw error;
   }
-}
-
-async function listen(server: FastifyInstance, host: string, port: number): Promise<void> {
-  try {
-    await server.listen({ host, port });
-  } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : undefined;
-    if (code === 'EADDRINUSE') {
-      throw new BcacheError('port_taken', `port ${port} on ${host} is taken`, {
-        hint: 'Another agent may be running already; else choose another port.',
-        cause: error,
-      });
-    }
-    throw new BcacheError('cannot_listen', `the agent cannot listen on ${host}, port ${port}`, {
-      hint: 'Choose an address of this machine and a port above 1023.',
-      cause: error,
-    });
-  }
-}
-
-function addressOf(server: FastifyInstance): string {
-  const { address, port, family } = server.server.address() as AddressInfo;
-  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
 }

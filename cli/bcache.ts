@@ -1,5 +1,5 @@
-#!/usr/bin/env -S node --max-semi-space-size=1 --disable-warning=ExperimentalWarning
-// The bound on the young generation keeps the memory of a process that passes gigabytes through small.
+#!/usr/bin/env -S MALLOC_ARENA_MAX=2 node --max-semi-space-size=1
+// Both bounds keep a process small while gigabytes pass through its threads; they cost no time that shows.
 import { enableCompileCache } from 'node:module';
 import { homedir } from 'node:os';
 import { join } from 'node:path';

@@ -1,5 +1,6 @@
 import type { BlobStore } from './blobs/blob-store.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
+import { dropUpload } from './ingest/uploads.ts';
 
 /** An upload that nobody went on with for so long is given up. */
 const UPLOAD_IDLE_MS = 24 * 60 * 60 * 1000;
@@ -31,7 +32,6 @@ export async function removeLeftovers(catalogue: Catalogue, blobs: BlobStore): P
 
 export async function dropIdleUploads(catalogue: Catalogue, blobs: BlobStore): Promise<void> {
   for (const id of await catalogue.idleUploads(new Date(Date.now() - UPLOAD_IDLE_MS))) {
-    await catalogue.dropUpload(id);
-    await blobs.discard(id);
+    await dropUpload(catalogue, blobs, id);
   }
 }

@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { type Logger, pino } from 'pino';
+import { listen } from '../api/http/listen.ts';
 import { BcacheError } from '../nix/errors.ts';
 import { openDiskBlobStore } from './blobs/disk.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
@@ -67,16 +67,10 @@ export async function startOrigin(options: OriginOptions): Promise<RunningOrigin
     const server = createServer({ catalogue, blobs, ingest, domain: options.domain, logger });
     const { removed } = await removeLeftovers(catalogue, blobs);
     if (removed > 0) logger.info({ removed }, 'removed files that an earlier run left behind');
-    try {
-      await server.listen({ host: options.host, port: options.port });
-    } catch (cause) {
-      throw cannotListen(options, cause);
-    }
+    const url = await listen(server, options, 'origin');
     const housekeeping = setInterval(() => {
       dropIdleUploads(catalogue, blobs).catch((error) => logger.error({ err: error }, 'housekeeping failed'));
     }, HOUSEKEEPING_MS).unref();
-    const { address, port, family } = server.server.address() as AddressInfo;
-    const url = `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
     logger.info({ url }, 'the origin listens');
     return {
       url,
@@ -93,17 +87,4 @@ export async function startOrigin(options: OriginOptions): Promise<RunningOrigin
     await catalogue.close();
     throw error;
   }
-}
-
-function cannotListen({ host, port }: OriginOptions, cause: unknown): BcacheError {
-  if ((cause as NodeJS.ErrnoException).code === 'EADDRINUSE') {
-    return new BcacheError('port_taken', `port ${port} on ${host} is taken`, {
-      hint: 'Another origin may be running already; else choose another port.',
-      cause,
-    });
-  }
-  return new BcacheError('cannot_listen', `the origin cannot listen on ${host}, port ${port}`, {
-    hint: 'Choose an address of this machine and a port above 1023.',
-    cause,
-  });
 }

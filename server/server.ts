@@ -1,19 +1,20 @@
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
 import type { Logger } from 'pino';
+import { notFound } from '../api/http/not-found.ts';
 import type { BlobStore } from './blobs/blob-store.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
 import type { Ingest } from './ingest/ingest.ts';
 import { cacheRoutes } from './routes/api/caches.ts';
 import { pushRoutes } from './routes/api/push.ts';
 import { userRoute } from './routes/api/user.ts';
-import { problemErrors } from './routes/errors.ts';
+import { problemErrors, sendProblem, toApiError } from './routes/errors.ts';
 import { cacheInfoRoute } from './routes/nix/cache-info.ts';
 import { narRoute } from './routes/nix/nar.ts';
 import { narInfoRoute } from './routes/nix/narinfo.ts';
-import { notFound } from './routes/nix/not-found.ts';
 
 /** Nix drops a connection that was idle for 90 s; the origin must not be the first to. */
 const KEEP_ALIVE_MS = 120_000;
+const API = '/api/v1';
 
 export interface ServerParts {
   readonly catalogue: Catalogue;
@@ -38,7 +39,8 @@ export function createServer({ catalogue, blobs, ingest, domain, logger }: Serve
       return cache ? `/${cache}${url}` : url;
     },
     // What is no proper request is, to Nix, something that is not here.
-    frameworkErrors: (_error, _request, reply) => notFound(reply),
+    frameworkErrors: (error, request, reply) =>
+      request.url.startsWith(API) ? sendProblem(reply, toApiError(error)) : notFound(reply),
   });
   server.setNotFoundHandler((_request, reply) => notFound(reply));
   server.get('/', (_request, reply) => reply.type('text/plain').send('bcache: a binary cache for Nix\n'));
@@ -54,7 +56,7 @@ export function createServer({ catalogue, blobs, ingest, domain, logger }: Serve
       api.register(pushRoutes(catalogue, blobs, ingest));
       done();
     },
-    { prefix: '/api/v1' },
+    { prefix: API },
   );
   return server;
 }

@@ -1,6 +1,7 @@
 // A worker thread that dumps store paths: reads, hashes and compresses.
 import { createHash } from 'node:crypto';
 import { parentPort, workerData } from 'node:worker_threads';
+import { FrameCompressor } from '../../nix/compression/frame-compressor.ts';
 import { BcacheError } from '../../nix/errors.ts';
 import { sha256FromBytes } from '../../nix/hash.ts';
 import { NAR_BLOCK_SIZE } from '../../nix/nar/block-writer.ts';
@@ -11,7 +12,6 @@ import {
   type FromDumpWorker,
   type ToDumpWorker,
 } from './dump-messages.ts';
-import { FrameCompressor } from './frame-compressor.ts';
 import { Semaphore } from './semaphore.ts';
 
 /** Blocks of all dumps that are compressed at once. */

@@ -1,7 +1,7 @@
 import { StoreError } from '../../nix/errors.ts';
+import { freeNow } from '../../nix/free-now.ts';
 import { fullPath } from '../../nix/store-path.ts';
 import type { Dump } from './dump-workers.ts';
-import { freeNow } from './frame-compressor.ts';
 import type { PushPath, ReadyNar } from './graph.ts';
 import type { PartUpload, PartUploads } from './part-upload.ts';
 
@@ -40,7 +40,7 @@ export async function prepareNar(
       upload ??= await uploads.open(path.path, path.info.narHash);
       for (const frame of inline) {
         await upload.write(frame);
-        freeNow(frame.buffer as ArrayBuffer);
+        freeNow(frame.buffer);
       }
       inline = [];
     }

@@ -1,5 +1,7 @@
+import type { ByteSource } from '../../api/send-bytes.ts';
+
 /** A NAR's file as one client reads it, kept already or still arriving. To be closed. */
-export interface NarBytes {
+export interface NarBytes extends ByteSource {
   /** Bytes of the file; undefined while it arrives from an upstream that does not say. */
   readonly size: number | undefined;
   /** Waits until byte `start` may be handed out; false when it never will be. */

@@ -1,6 +1,6 @@
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
-import { notFound } from './not-found.ts';
+import { notFound } from '../../api/http/not-found.ts';
 import { cacheInfoRoute } from './routes/cache-info.ts';
 import { homeRoute } from './routes/home.ts';
 import { narRoute } from './routes/nar.ts';

@@ -1,9 +1,11 @@
 import { createHash, type Hash } from 'node:crypto';
 import type { Duplex } from 'node:stream';
+import { CHUNK_SIZE } from '../compression/limits.ts';
 import type { Compression } from '../compression/names.ts';
 import { createDecompressor } from '../compression/streams.ts';
 
 import { BcacheError, FormatError } from '../errors.ts';
+import { freeNow } from '../free-now.ts';
 import { type Sha256, sha256FromBytes } from '../hash.ts';
 import type { StorePathHash } from '../store-path.ts';
 import { type ContentHash, createContentHash } from './content-hash.ts';
@@ -41,6 +43,7 @@ export class NarVerifier {
   readonly #hash: Hash = createHash('sha256');
   readonly #content: ContentHash | undefined;
   readonly #maxSize: number;
+  readonly #nodeCodec: boolean;
   readonly #ended: Promise<void>;
   #size = 0;
   #settle: (() => void) | undefined;
@@ -57,6 +60,7 @@ export class NarVerifier {
     this.#ended = new Promise((resolve) => {
       this.#settle = resolve;
     });
+    this.#nodeCodec = compression === 'zstd' || compression === 'br';
     // A PassThrough would only cost.
     if (compression !== 'none') this.#decompressor = this.#listen(createDecompressor(compression));
   }
@@ -64,7 +68,8 @@ export class NarVerifier {
   /**
    * Takes the next compressed bytes; resolves when there is room for more.
    *
-   * @param chunk must not change any more.
+   * @param chunk must not change until then, or ever if it has less than {@link CHUNK_SIZE} bytes: smaller ones
+   *   may wait to be taken together.
    * @throws FormatError as soon as something is found to be wrong, perhaps with an earlier chunk.
    */
   write(chunk: Buffer): Promise<void> {
@@ -98,7 +103,15 @@ export class NarVerifier {
 
   #listen(decompressor: Duplex): Duplex {
     // Not at once: the decompressor starts on its next chunk first, and that on another thread.
-    decompressor.on('data', (chunk: Buffer) => process.nextTick(() => this.#take(chunk)));
+    decompressor.on('data', (chunk: Buffer) =>
+      process.nextTick(() => {
+        this.#take(chunk);
+        // Node's codecs fill a buffer piece by piece and take a new one when it is full.
+        if (this.#nodeCodec && chunk.byteOffset + chunk.length === chunk.buffer.byteLength) {
+          freeNow(chunk.buffer);
+        }
+      }),
+    );
     decompressor.on('error', (error) => this.#fail(error));
     decompressor.on('end', () => this.#wake());
     decompressor.on('drain', () => this.#drained?.());

@@ -1,16 +1,14 @@
-import { createReadStream, mkdirSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { type FileHandle, link, open, readdir, truncate, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Readable } from 'node:stream';
 import pLimit from 'p-limit';
-import type { ByteRange } from '../../api/byte-range.ts';
 import { ApiError } from '../../api/problem.ts';
 import { FormatError } from '../../nix/errors.ts';
 import { parseSha256Base32, type Sha256 } from '../../nix/hash.ts';
-import type { BlobStore } from './blob-store.ts';
+import type { BlobFile, BlobStore } from './blob-store.ts';
 
 const BLOB_SUFFIX = '.nar.zst';
-const READ_BYTES = 1 << 20;
+const SHARD = /^[0-9a-z]{2}$/;
 
 /**
  * Blobs as files: `blobs/<last two digits>/<NarHash>.nar.zst`, staged ones in `staging/`, both below `directory`.
@@ -32,7 +30,7 @@ class DiskBlobStore implements BlobStore {
     mkdirSync(this.#staging, { recursive: true, mode: 0o700 });
   }
 
-  async read(narHash: Sha256, range?: ByteRange): Promise<Readable | undefined> {
+  async open(narHash: Sha256): Promise<BlobFile | undefined> {
     let file: FileHandle;
     try {
       file = await open(this.blobFile(narHash));
@@ -40,9 +38,10 @@ class DiskBlobStore implements BlobStore {
       if (isMissing(error)) return undefined;
       throw error;
     }
-    // The stream's own end is the last byte, not the one behind it.
-    const part = range === undefined ? {} : { start: range.start, end: range.end - 1 };
-    return createReadStream('', { fd: file, highWaterMark: READ_BYTES, ...part });
+    return {
+      read: async (into, position) => (await file.read(into, 0, into.length, position)).bytesRead,
+      close: () => file.close(),
+    };
   }
 
   async publish(files: readonly { staged: string; narHash: Sha256 }[]): Promise<Set<Sha256>> {
@@ -85,8 +84,14 @@ class DiskBlobStore implements BlobStore {
     }
   }
 
-  truncate(staged: string, size: number): Promise<void> {
-    return truncate(this.stagedFile(staged), size);
+  async truncate(staged: string, size: number): Promise<boolean> {
+    try {
+      await truncate(this.stagedFile(staged), size);
+      return true;
+    } catch (error) {
+      if (isMissing(error)) return false;
+      throw error;
+    }
   }
 
   stagedFile(staged: string): string {
@@ -102,12 +107,14 @@ class DiskBlobStore implements BlobStore {
   }
 
   listStaged(): Promise<string[]> {
-    return readdir(this.#staging);
+    return filesIn(this.#staging);
   }
 
   async *listBlobs(): AsyncIterable<Sha256[]> {
     for (const shard of await readdir(this.#blobs)) {
-      const names = await readdir(join(this.#blobs, shard));
+      // Such as `lost+found`, where this is a disk of its own.
+      if (!SHARD.test(shard)) continue;
+      const names = await filesIn(join(this.#blobs, shard));
       yield names.flatMap((name) => {
         try {
           return name.endsWith(BLOB_SUFFIX) ? [parseSha256Base32(name.slice(0, -BLOB_SUFFIX.length))] : [];
@@ -149,6 +156,11 @@ async function openForWriting(file: string): Promise<FileHandle> {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     return open(file, 'r+');
   }
+}
+
+async function filesIn(directory: string): Promise<string[]> {
+  const entries = await readdir(directory, { withFileTypes: true });
+  return entries.filter((entry) => entry.isFile()).map((entry) => entry.name);
 }
 
 /** Forces a file, or the names in a directory, to disk. */

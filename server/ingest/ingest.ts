@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import pLimit from 'p-limit';
 import type { CommitItem } from '../../api/commit-decode.ts';
 import type { CommitEntry, CommitResult } from '../../api/schemas.ts';
-import { checkContentAddress } from '../../nix/content-address.ts';
+import { checkContentAddress, parseContentAddress } from '../../nix/content-address.ts';
 import { type BcacheError, FormatError } from '../../nix/errors.ts';
 import { formatSha256, parseSha256, type Sha256 } from '../../nix/hash.ts';
 import { parseSignature, sign, signatureKeyName } from '../../nix/keys.ts';
@@ -10,7 +10,7 @@ import { fingerprint, type PathInfo, renderNarInfo, sortReferences } from '../..
 import { fullPath, hashPart, parseFullPath, parseStorePath } from '../../nix/store-path.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { BlobRecord, CacheRecord, Catalogue, PublishResult } from '../catalogue/catalogue.ts';
-import { finishedUpload } from './uploads.ts';
+import { dropUpload, finishedUpload } from './uploads.ts';
 import type { Verifier } from './verifier.ts';
 import type { FileDigest } from './verify-worker.ts';
 
@@ -42,7 +42,8 @@ export class Ingest {
   /**
    * Takes in the whole body of a commit; nothing of it can be seen yet. NARs are verified meanwhile.
    *
-   * @throws ApiError where the body is malformed or breaks off, or the disk is full: nothing is left of it then
+   * @throws ApiError where the body is malformed or breaks off, or the disk is full: nothing is left of it then,
+   *   but for the uploads it names
    */
   async receive(cache: CacheRecord, items: AsyncIterable<CommitItem>): Promise<Receipt> {
     const receipt: (Received | CommitResult)[] = [];
@@ -57,7 +58,8 @@ export class Ingest {
       }
       return receipt;
     } catch (error) {
-      await this.#forget(receipt);
+      // Finished uploads stay: they are whole, and a push that is tried again goes on from them.
+      await this.#forget(receipt.filter((item) => 'result' in item || item.upload === undefined));
       throw error;
     }
   }
@@ -108,7 +110,13 @@ export class Ingest {
       });
       return { info, blob, narinfo };
     });
-    const published = await this.#catalogue.publish(cache.id, entries);
+    let published: PublishResult[];
+    try {
+      published = await this.#catalogue.publish(cache.id, entries);
+    } catch (error) {
+      await this.#dropUnused([...blobs.keys()]);
+      throw error;
+    }
     await this.#dropUnused(published.flatMap((answer, i) => unusedBlob(answer, entries[i]?.info.narHash)));
     return published;
   }
@@ -180,21 +188,21 @@ export class Ingest {
       if ('result' in received) continue;
       // A worker must not find its file gone.
       await received.verified;
-      if (received.upload !== undefined) await this.#catalogue.dropUpload(received.upload);
       await this.#blobs.discard(received.staged);
+      if (received.upload !== undefined) await this.#catalogue.dropUpload(received.upload);
     }
   }
 
   async #dropUpload(cache: CacheRecord, id: string): Promise<void> {
     if ((await this.#catalogue.findUpload(cache.id, id)) === undefined) return;
-    await this.#catalogue.dropUpload(id);
-    await this.#blobs.discard(id);
+    await dropUpload(this.#catalogue, this.#blobs, id);
   }
 }
 
 /** @throws FormatError */
 function parseEntry(entry: CommitEntry): PathInfo {
   const { storeDir, path } = parseFullPath(entry.path);
+  if (entry.ca !== undefined) parseContentAddress(entry.ca);
   return {
     storeDir,
     path,

@@ -58,7 +58,13 @@ export async function receivePart(
       hint: 'send it again: it was damaged on the way',
     });
   }
-  await catalogue.recordPart(id, { number, size, sha256 });
+  try {
+    await catalogue.recordPart(id, { number, size, sha256 });
+  } catch (error) {
+    // Given up while the part came in, which made the file anew.
+    if ((await catalogue.findUpload(cache.id, id)) === undefined) await blobs.discard(id);
+    throw error;
+  }
 }
 
 /**
@@ -75,13 +81,24 @@ export async function finishedUpload(
 ): Promise<string> {
   const found = await catalogue.findUpload(cache.id, id);
   if (found === undefined || found.upload.path !== info.path || found.upload.narHash !== info.narHash) {
-    throw new FormatError('no_such_upload', 'there is no upload of it: it may have been given up meanwhile');
+    throw givenUp();
   }
   const size = wholeSize(found.parts);
   if (size === undefined) throw new FormatError('incomplete_upload', 'parts of its upload are missing');
   // An earlier attempt may have sent more parts.
-  await blobs.truncate(id, size);
-  return id;
+  if (await blobs.truncate(id, size)) return id;
+  await catalogue.dropUpload(id);
+  throw givenUp();
+}
+
+function givenUp(): FormatError {
+  return new FormatError('no_such_upload', 'there is no upload of it: it may have been given up meanwhile');
+}
+
+/** Gives an upload up. Its file goes first: on a full disk the record cannot be written before. */
+export async function dropUpload(catalogue: Catalogue, blobs: BlobStore, id: string): Promise<void> {
+  await blobs.discard(id);
+  await catalogue.dropUpload(id);
 }
 
 /** Bytes of all parts together; undefined where they leave a gap. */

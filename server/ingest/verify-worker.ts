@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { CHUNK_SIZE } from '../../nix/compression/limits.ts';
 import { BcacheError } from '../../nix/errors.ts';
 import { type Sha256, sha256FromBytes } from '../../nix/hash.ts';
 import { type NarDigest, NarVerifier, type VerifyOptions } from '../../nix/nar/verify.ts';
@@ -20,17 +21,22 @@ export interface FileDigest extends NarDigest {
   readonly fileSize: number;
 }
 
-const READ_BYTES = 256 << 10;
-
 /** Reads the file once: decompresses, checks the NAR's grammar and computes all hashes. */
 export default async function verify({ file, ...options }: VerifyTask): Promise<VerifyAnswer> {
   const fileHash = createHash('sha256');
   let fileSize = 0;
   const verifier = new NarVerifier('zstd', options);
   try {
-    for await (const chunk of createReadStream(file, { highWaterMark: READ_BYTES })) {
+    await using handle = await open(file);
+    const { size } = await handle.stat();
+    const buffer = Buffer.allocUnsafeSlow(Math.min(size, CHUNK_SIZE));
+    while (fileSize < size) {
+      // One buffer for all: a whole one was taken in when its write is through, and a shorter one is the last.
+      const { bytesRead } = await handle.read(buffer, 0, buffer.length, fileSize);
+      if (bytesRead === 0) break;
+      const chunk = bytesRead === buffer.length ? buffer : Buffer.from(buffer.subarray(0, bytesRead));
       fileHash.update(chunk);
-      fileSize += chunk.length;
+      fileSize += bytesRead;
       await verifier.write(chunk);
     }
     const digest = await verifier.finish();

@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyReply } from 'fastify';
 import { ApiError, PROBLEM_TYPE } from '../../api/problem.ts';
 import { type BcacheError, FormatError } from '../../nix/errors.ts';
 
@@ -24,7 +24,7 @@ export function problemErrors(server: FastifyInstance): void {
     const problem = toApiError(error);
     if (problem.status >= 500) request.log.error({ err: error }, 'a request failed');
     if (problem.retryAfter !== undefined) reply.header('retry-after', problem.retryAfter);
-    return reply.code(problem.status).type(PROBLEM_TYPE).send(JSON.stringify(problem.toProblem()));
+    return sendProblem(reply, problem);
   });
   server.setNotFoundHandler((request, reply) => {
     const problem = new ApiError(
@@ -32,8 +32,12 @@ export function problemErrors(server: FastifyInstance): void {
       'no_such_route',
       `there is nothing at ${request.method} ${request.url}`,
     );
-    return reply.code(404).type(PROBLEM_TYPE).send(JSON.stringify(problem.toProblem()));
+    return sendProblem(reply, problem);
   });
+}
+
+export function sendProblem(reply: FastifyReply, problem: ApiError): FastifyReply {
+  return reply.code(problem.status).type(PROBLEM_TYPE).send(JSON.stringify(problem.toProblem()));
 }
 
 function hintOf(error: BcacheError): { hint?: string } {

@@ -2,10 +2,8 @@ import { createHash, randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { zstdDecompressSync } from 'node:zlib';
-import fc from 'fast-check';
 import t from 'tap';
 import { type Dump, DumpWorkers } from '../../agent/push/dump-workers.ts';
-import { FrameCompressor } from '../../agent/push/frame-compressor.ts';
 import { sha256FromBytes } from '../../nix/hash.ts';
 import { writeNar } from '../../nix/nar/write.ts';
 
@@ -21,27 +19,6 @@ async function readDump(dump: Dump): Promise<Buffer[]> {
   for await (const { bytes } of dump.frames()) frames.push(bytes);
   return frames;
 }
-
-t.test('a block gives the same frame whatever was compressed before', async () => {
-  const used = new FrameCompressor(3);
-  const sizes = fc.oneof(fc.integer({ min: 1, max: 10_000 }), fc.integer({ min: 1, max: 2 << 20 }));
-  await fc.assert(
-    fc.asyncProperty(sizes, async (size) => {
-      const block = mixed(size);
-      const frame = await used.compress(block);
-      const fresh = await new FrameCompressor(3).compress(block);
-      return Buffer.from(frame).equals(fresh) && zstdDecompressSync(frame).equals(block);
-    }),
-    { numRuns: 60 },
-  );
-});
-
-t.test('a frame names its size', async (t) => {
-  const frame = await new FrameCompressor(1).compress(Buffer.alloc(300));
-  // Frame header: single segment with a size of two bytes, 256 less than it is; and a checksum.
-  t.equal(frame[4], 0b0110_0100);
-  t.equal(Buffer.from(frame).readUInt16LE(5), 300 - 256);
-});
 
 t.test('dumps side by side', async (t) => {
   const dir = t.testdir();

@@ -5,9 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { brotliCompressSync, constants, zstdCompressSync } from 'node:zlib';
 import fc from 'fast-check';
 import t from 'tap';
+import { FrameCompressor } from '../../nix/compression/frame-compressor.ts';
 import type { Compression } from '../../nix/compression/names.ts';
 import { createCompressor, createDecompressor } from '../../nix/compression/streams.ts';
-import { compressFrame } from '../../nix/compression/zstd-frames.ts';
 
 /** Text, zeros and noise: several blocks of each format. */
 const PLAIN = Buffer.concat([
@@ -124,7 +124,7 @@ for (const compression of ['zstd', 'xz', 'bzip2'] as const) {
 
   t.test(`${compression}: a changed byte does not go unnoticed`, async (t) => {
     const plain = PLAIN.subarray(1_200_000, 1_260_000);
-    const packed = compression === 'zstd' ? await compressFrame(plain, 3) : compress(plain);
+    const packed = compression === 'zstd' ? await new FrameCompressor(3).compress(plain) : compress(plain);
     await fc.assert(
       fc.asyncProperty(fc.nat(packed.length - 1), fc.integer({ min: 1, max: 255 }), async (at, mask) => {
         const changed = Buffer.from(packed);
@@ -188,11 +188,9 @@ t.test('frames of zstd', async (t) => {
     randomBytes(1 << 20),
     Buffer.alloc(1),
   ];
-  const frames = await Promise.all(blocks.map((block) => compressFrame(block, 3)));
+  const frames = blocks.map((block) => zstdCompressSync(block));
   t.ok((await unpack('zstd', Buffer.concat(frames))).equals(Buffer.concat(blocks)));
-  t.equal(frames[0]!.readUInt32LE(0), 0xfd2fb528);
-  t.equal(frames[0]![4]! & 4, 4, 'with a checksum');
-  t.equal((await unpack('zstd', await compressFrame(Buffer.alloc(0), 3))).length, 0);
+  t.equal((await unpack('zstd', zstdCompressSync(Buffer.alloc(0)))).length, 0);
   const skippable = Buffer.from('502a4d1803000000aabbcc', 'hex');
   const emptySkippable = Buffer.from('5f2a4d1800000000', 'hex');
   const row = Buffer.concat([skippable, frames[0]!, emptySkippable, emptySkippable, frames[3]!, skippable]);

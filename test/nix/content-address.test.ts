@@ -1,5 +1,4 @@
-import { createReadStream, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { createReadStream, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
@@ -14,7 +13,7 @@ import { formatSha256, parseSha256 } from '../../nix/hash.ts';
 import { type NarDigest, verifyNar } from '../../nix/nar/verify.ts';
 import { type PathInfo, sortReferences } from '../../nix/narinfo.ts';
 import { hashPart, parseFullPath, parseStoreDir, parseStorePath } from '../../nix/store-path.ts';
-import { hasNix, NixClient } from '../support/nix-client.ts';
+import { createNixSandbox, NO_NIX, nixAvailable } from '../support/nix.ts';
 
 const SIZES: readonly [HashAlgorithm, number][] = [
   ['md5', 16],
@@ -94,15 +93,14 @@ t.test('verdicts', async (t) => {
   t.throws(() => checkContentAddress({ ...flat, ca: undefined }, digest), { code: 'bad_content_address' });
 });
 
-t.test('paths that Nix makes', { skip: hasNix() ? false : 'Nix is not installed' }, async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'bcache-'));
-  t.teardown(() => rmSync(dir, { recursive: true, force: true }));
-  const nix = new NixClient(dir);
+t.test('paths that Nix makes', { skip: nixAvailable() ? false : NO_NIX }, async (t) => {
+  const nix = createNixSandbox(t);
+  const { dir } = nix;
   const nixCa = ['--extra-experimental-features', 'ca-derivations'];
 
   async function pathInfo(full: string): Promise<PathInfo> {
     const drv = full.endsWith('.drv') ? ['--derivation'] : [];
-    const [info] = JSON.parse(await nix.must('nix', 'path-info', '--json', ...drv, full));
+    const [info] = JSON.parse(await nix.must('nix', ['path-info', '--json', ...drv, full]));
     const { storeDir, path } = parseFullPath(info.path);
     return {
       storeDir,
@@ -117,7 +115,7 @@ t.test('paths that Nix makes', { skip: hasNix() ? false : 'Nix is not installed'
 
   async function digestOf(info: PathInfo): Promise<NarDigest> {
     const nar = join(dir, 'one.nar');
-    await nix.must('sh', '-c', `nix-store --dump ${info.storeDir}/${info.path} > ${nar}`);
+    await nix.must('sh', ['-c', `nix-store --dump ${info.storeDir}/${info.path} > ${nar}`]);
     return verifyNar(createReadStream(nar, { highWaterMark: 50 }), 'none', {
       contentAddress: info.ca,
       selfReference: info.references.includes(info.path) ? hashPart(info.path) : undefined,
@@ -139,16 +137,16 @@ t.test('paths that Nix makes', { skip: hasNix() ? false : 'Nix is not installed'
   writeFileSync(join(dir, 'file'), 'a file');
 
   await t.test('sources', async (t) => {
-    const info = await proves(t, await nix.must('nix-store', '--add', 'tree'), /^fixed:r:sha256:/);
+    const info = await proves(t, await nix.must('nix-store', ['--add', 'tree']), /^fixed:r:sha256:/);
     t.equal(info.ca, `fixed:r:${formatSha256(info.narHash)}`);
-    await proves(t, await nix.must('nix-store', '--add', 'file'), /^fixed:r:sha256:/);
+    await proves(t, await nix.must('nix-store', ['--add', 'file']), /^fixed:r:sha256:/);
   });
 
   for (const [algorithm] of SIZES) {
     await t.test(`fixed ${algorithm}`, async (t) => {
-      const flat = await nix.must('nix-store', '--add-fixed', algorithm, 'file');
+      const flat = await nix.must('nix-store', ['--add-fixed', algorithm, 'file']);
       await proves(t, flat, new RegExp(`^fixed:${algorithm}:`));
-      const tree = await nix.must('nix-store', '--add-fixed', '--recursive', algorithm, 'tree');
+      const tree = await nix.must('nix-store', ['--add-fixed', '--recursive', algorithm, 'tree']);
       await proves(t, tree, new RegExp(`^fixed:r:${algorithm}:`));
     });
   }
@@ -160,21 +158,21 @@ t.test('paths that Nix makes', { skip: hasNix() ? false : 'Nix is not installed'
         args = [ "-c" "echo $out \${dep} $out > $out" ];
       }`;
     writeFileSync(join(dir, 'self.nix'), expression);
-    const drv = await proves(t, await nix.must('nix-instantiate', 'self.nix'), /^text:sha256:/);
+    const drv = await proves(t, await nix.must('nix-instantiate', ['self.nix']), /^text:sha256:/);
     t.equal(drv.references.length, 1);
   });
 
   await t.test('a path that refers to itself', async (t) => {
-    const built = await nix.must('nix-build', 'self.nix', '--no-out-link');
-    const json = await nix.must('nix', 'store', 'make-content-addressed', ...nixCa, '--json', built);
+    const built = await nix.must('nix-build', ['self.nix', '--no-out-link']);
+    const json = await nix.must('nix', ['store', 'make-content-addressed', ...nixCa, '--json', built]);
     const info = await proves(t, JSON.parse(json).rewrites[built], /^fixed:r:sha256:/);
     t.equal(info.references.length, 2);
     t.not(info.ca, `fixed:r:${formatSha256(info.narHash)}`, 'its own name is left out of the hash');
   });
 
   await t.test('more than a plain file under the address of one', async (t) => {
-    const flat = await pathInfo(await nix.must('nix-store', '--add-fixed', 'sha256', 'file'));
-    const tree = await pathInfo(await nix.must('nix-store', '--add', 'tree'));
+    const flat = await pathInfo(await nix.must('nix-store', ['--add-fixed', 'sha256', 'file']));
+    const tree = await pathInfo(await nix.must('nix-store', ['--add', 'tree']));
     await t.rejects(digestOf({ ...tree, ca: flat.ca }), { code: 'nar_not_flat' });
   });
 });

@@ -1,5 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import t from 'tap';
@@ -12,7 +11,7 @@ import {
   signatureKeyName,
   verifyAny,
 } from '../../nix/keys.ts';
-import { hasNix, NixClient } from '../support/nix-client.ts';
+import { createNixSandbox, NO_NIX, nixAvailable } from '../support/nix.ts';
 
 // RFC 8032, section 7.1, test 1: the signature of nothing.
 const SEED = '9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60';
@@ -94,12 +93,11 @@ t.test('refused', async (t) => {
   }
 });
 
-t.test('keys that Nix makes', { skip: hasNix() ? false : 'Nix is not installed' }, async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'bcache-'));
-  t.teardown(() => rmSync(dir, { recursive: true, force: true }));
-  await new NixClient(dir).must('nix-store', '--generate-binary-cache-key', 'made-1', 'secret', 'public');
-  const secret = readFileSync(join(dir, 'secret'), 'utf8');
+t.test('keys that Nix makes', { skip: nixAvailable() ? false : NO_NIX }, async (t) => {
+  const nix = createNixSandbox(t);
+  await nix.must('nix-store', ['--generate-binary-cache-key', 'made-1', 'secret', 'public']);
+  const secret = readFileSync(join(nix.dir, 'secret'), 'utf8');
   const key = parseSecretKey(secret);
   t.equal(key.exportText(), secret.trim());
-  t.equal(key.publicKey.text, readFileSync(join(dir, 'public'), 'utf8').trim());
+  t.equal(key.publicKey.text, readFileSync(join(nix.dir, 'public'), 'utf8').trim());
 });

@@ -7,9 +7,9 @@ import { ListingBuilder } from '../../nix/nar/listing.ts';
 import { NarParser } from '../../nix/nar/parse.ts';
 import { writeNar } from '../../nix/nar/write.ts';
 import { directory, encodeNar, file, symlink, trees, writeTree } from '../support/nar-tree.ts';
-import { hasNix } from '../support/nix-client.ts';
+import { NO_NIX, nixAvailable } from '../support/nix.ts';
 
-const withoutNix = hasNix() ? false : 'Nix is not installed';
+const withoutNix = nixAvailable() ? false : NO_NIX;
 
 t.test('Nix dumps the same bytes', { skip: withoutNix }, async (t) => {
   const base = t.testdir();

@@ -1,24 +1,14 @@
 import { createHash, randomBytes } from 'node:crypto';
-import {
-  createReadStream,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { createReadStream, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { brotliCompressSync, zstdCompressSync } from 'node:zlib';
 import fc from 'fast-check';
 import t from 'tap';
 import { COMPRESSIONS, type Compression } from '../../nix/compression/names.ts';
-import { compressFrame } from '../../nix/compression/zstd-frames.ts';
 import { sha256FromBytes } from '../../nix/hash.ts';
 import { NarVerifier, type VerifyOptions, verifyNar } from '../../nix/nar/verify.ts';
 import { parseNarInfo } from '../../nix/narinfo.ts';
-import { hasNix, NixClient } from '../support/nix-client.ts';
+import { createNixSandbox, NO_NIX, nixAvailable } from '../support/nix.ts';
 import { narOfFile } from '../support/synthetic-cache.ts';
 
 const PACK = {
@@ -58,7 +48,7 @@ t.test('hash and size, whatever the compression and the pieces', async () => {
 t.test('frames of zstd in a row', async (t) => {
   const nar = narOfFile(randomBytes(3_000_000));
   const frames: Buffer[] = [];
-  for await (const block of cut(nar, 1 << 20)) frames.push(await compressFrame(block, 1));
+  for await (const block of cut(nar, 1 << 20)) frames.push(zstdCompressSync(block));
   for (const size of [4_096, 65_536, 1 << 30]) {
     t.equal((await verify(Buffer.concat(frames), 'zstd', {}, size)).narHash, sha256(nar));
   }
@@ -195,25 +185,23 @@ t.test('broken off', async (t) => {
   await t.rejects(verifyNar(source, 'zstd'), { message: 'the line is dead' });
 });
 
-t.test('what Nix writes', { skip: hasNix() ? false : 'Nix is not installed' }, async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'bcache-'));
-  t.teardown(() => rmSync(dir, { recursive: true, force: true }));
-  const nix = new NixClient(dir);
+t.test('what Nix writes', { skip: nixAvailable() ? false : NO_NIX }, async (t) => {
+  const nix = createNixSandbox(t);
+  const { dir } = nix;
   mkdirSync(join(dir, 'tree', 'sub'), { recursive: true });
   writeFileSync(join(dir, 'tree', 'sub', 'script'), '#!/bin/sh\n', { mode: 0o755 });
   writeFileSync(join(dir, 'tree', 'large'), Buffer.concat([randomBytes(500_000), Buffer.alloc(2_000_000)]));
   writeFileSync(join(dir, 'tree', 'none'), '');
-  const full = await nix.must('nix-store', '--add', 'tree');
+  const full = await nix.must('nix-store', ['--add', 'tree']);
   for (const compression of COMPRESSIONS) {
     const cache = join(dir, compression);
-    await nix.must(
-      'nix',
+    await nix.must('nix', [
       'copy',
       '--no-check-sigs',
       '--to',
       `file://${cache}?compression=${compression}`,
       full,
-    );
+    ]);
     const name = readdirSync(cache).find((entry) => entry.endsWith('.narinfo'));
     const info = parseNarInfo(readFileSync(join(cache, name ?? ''), 'utf8'));
     t.equal(info.compression, compression);

@@ -1,5 +1,4 @@
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import t from 'tap';
@@ -9,7 +8,7 @@ import { sha256FromBytes } from '../../nix/hash.ts';
 import { generateSecretKey, sign, verifyAny } from '../../nix/keys.ts';
 import { fingerprint, type NarInfo, parseNarInfo, renderNarInfo, sortReferences } from '../../nix/narinfo.ts';
 import { parseStoreDir, parseStorePath } from '../../nix/store-path.ts';
-import { hasNix, NixClient } from '../support/nix-client.ts';
+import { createNixSandbox, NO_NIX, nixAvailable } from '../support/nix.ts';
 
 const HASH = '0mdqa9w1p6cmli6976v4wi0sw9r4p5prkj7lzfd1877wk11c9c73';
 const A = `${'a'.repeat(32)}-a`;
@@ -143,10 +142,9 @@ t.test('references sort bytewise, each once', async (t) => {
   t.same(sortReferences([lower!, upper!, plus!, lower!]), [plus, upper, lower]);
 });
 
-t.test('what Nix writes and signs', { skip: hasNix() ? false : 'Nix is not installed' }, async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'bcache-'));
-  t.teardown(() => rmSync(dir, { recursive: true, force: true }));
-  const nix = new NixClient(dir);
+t.test('what Nix writes and signs', { skip: nixAvailable() ? false : NO_NIX }, async (t) => {
+  const nix = createNixSandbox(t);
+  const { dir } = nix;
   mkdirSync(join(dir, 'cache'));
   writeFileSync(join(dir, 'key'), KEY.exportText());
   writeFileSync(join(dir, 'alone'), 'nothing but itself');
@@ -156,10 +154,10 @@ t.test('what Nix writes and signs', { skip: hasNix() ? false : 'Nix is not insta
     join(dir, 'two.nix'),
     `let a = ${shell('a', 'echo a > $out')}; in ${shell('b', `echo \${a} $out > $out`)}`,
   );
-  const alone = await nix.must('nix-store', '--add', 'alone');
-  const two = await nix.must('nix-build', 'two.nix', '--no-out-link');
+  const alone = await nix.must('nix-store', ['--add', 'alone']);
+  const two = await nix.must('nix-build', ['two.nix', '--no-out-link']);
   const to = `file://${join(dir, 'cache')}?compression=none&secret-key=${join(dir, 'key')}`;
-  await nix.must('nix', 'copy', '--no-check-sigs', '--to', to, alone, two);
+  await nix.must('nix', ['copy', '--no-check-sigs', '--to', to, alone, two]);
 
   const texts = readdirSync(join(dir, 'cache'))
     .filter((name) => name.endsWith('.narinfo'))

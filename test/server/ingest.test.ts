@@ -78,7 +78,7 @@ t.test('what is not what it says it is', async (t) => {
   const origin = await TestOrigin.start(t);
   const good = sent('some contents');
   const wrongHash = formatSha256(sha256(Buffer.from('something else')));
-  const noNar = Buffer.from('this is not a NAR');
+  const noNar = Buffer.from('this is not a NAR, however long one reads on');
   const cases: [code: string, item: Sent][] = [
     ['nar_hash_mismatch', withEntry(good, { narHash: wrongHash })],
     ['nar_size_mismatch', withEntry(good, { narSize: good.entry.narSize + 8 })],

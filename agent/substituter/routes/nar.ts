@@ -1,9 +1,9 @@
 import type { FastifyPluginCallback, FastifyReply, FastifyRequest } from 'fastify';
 import { parseRange } from '../../../api/byte-range.ts';
+import { notFound } from '../../../api/http/not-found.ts';
+import { sendBytes } from '../../../api/send-bytes.ts';
 import type { NarBytes } from '../nar-bytes.ts';
 import { parseNarName } from '../nar-name.ts';
-import { notFound } from '../not-found.ts';
-import { sendBytes } from '../send-bytes.ts';
 import type { Substituter } from '../substituter.ts';
 
 const NAR_HEADERS = {

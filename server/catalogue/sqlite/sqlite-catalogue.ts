@@ -245,7 +245,7 @@ class SqliteCatalogue implements Catalogue {
           sql.updateTable('uploads').set({ touched_at: Date.now() }).where('id', '=', id),
         );
         if (touched.changes === 0)
-          throw new ApiError(404, 'unknown_upload', 'the upload was given up meanwhile');
+          throw new ApiError(404, 'no_such_upload', 'the upload was given up meanwhile');
         const { size, sha256 } = part;
         this.#queries.run(
           sql

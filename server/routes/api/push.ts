@@ -3,15 +3,15 @@ import type { FastifyPluginCallbackTypebox } from '@fastify/type-provider-typebo
 import Type from 'typebox';
 import { COMMIT_TYPE } from '../../../api/commit-body.ts';
 import { decodeCommit } from '../../../api/commit-decode.ts';
-import { ApiError } from '../../../api/problem.ts';
 import { LIMITS } from '../../../api/limits.ts';
+import { ApiError } from '../../../api/problem.ts';
 import { MissingRequest, MissingResponse, Upload, UploadCreate } from '../../../api/schemas.ts';
 import { parseSha256 } from '../../../nix/hash.ts';
 import { parseStorePath, type StorePathHash } from '../../../nix/store-path.ts';
 import type { BlobStore } from '../../blobs/blob-store.ts';
 import type { Catalogue } from '../../catalogue/catalogue.ts';
 import type { Ingest } from '../../ingest/ingest.ts';
-import { noSuchUpload, openUpload, receivePart } from '../../ingest/uploads.ts';
+import { dropUpload, noSuchUpload, openUpload, receivePart } from '../../ingest/uploads.ts';
 import { permittedCache } from '../caches.ts';
 import { toApiError } from '../errors.ts';
 import { CacheParams } from './caches.ts';
@@ -79,8 +79,7 @@ export function pushRoutes(
         const cache = await permittedCache(catalogue, request, request.params.cache, 'push');
         const { id } = request.params;
         if ((await catalogue.findUpload(cache.id, id)) === undefined) throw noSuchUpload();
-        await catalogue.dropUpload(id);
-        await blobs.discard(id);
+        await dropUpload(catalogue, blobs, id);
         return reply.code(204).send();
       },
     );
@@ -88,13 +87,14 @@ export function pushRoutes(
     server.post('/caches/:cache/commit', { schema: { params: CacheParams } }, async (request, reply) => {
       const cache = await permittedCache(catalogue, request, request.params.cache, 'push');
       const receipt = await ingest.receive(cache, decodeCommit(streamed(request.body)));
+      // Not within the generator: nobody runs that once the client has gone.
+      const results = ingest.publish(cache, receipt);
+      results.catch((error) => request.log.error({ err: error }, 'a commit failed'));
       const lines = (async function* () {
-        const results = ingest.publish(cache, receipt);
         try {
           yield* heartbeat(results);
           for (const result of await results) yield `${JSON.stringify(result)}\n`;
         } catch (error) {
-          request.log.error({ err: error }, 'a commit failed');
           yield `${JSON.stringify(toApiError(error).toProblem())}\n`;
         }
       })();

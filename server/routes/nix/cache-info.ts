@@ -1,7 +1,7 @@
 import type { FastifyPluginCallback } from 'fastify';
+import { notFound } from '../../../api/http/not-found.ts';
 import type { Catalogue } from '../../catalogue/catalogue.ts';
 import { readableCache } from '../caches.ts';
-import { notFound } from './not-found.ts';
 
 /** GET /{cache}/nix-cache-info. StoreDir is left out until the first entry fixes it: Nix then takes its own. */
 export function cacheInfoRoute(catalogue: Catalogue): FastifyPluginCallback {

@@ -1,11 +1,11 @@
-import { pipeline } from 'node:stream/promises';
 import type { FastifyPluginCallback } from 'fastify';
 import { parseRange } from '../../../api/byte-range.ts';
+import { notFound } from '../../../api/http/not-found.ts';
+import { sendBytes } from '../../../api/send-bytes.ts';
 import { parseSha256Base32, type Sha256 } from '../../../nix/hash.ts';
 import type { BlobStore } from '../../blobs/blob-store.ts';
 import type { Catalogue } from '../../catalogue/catalogue.ts';
 import { readableCache } from '../caches.ts';
-import { notFound } from './not-found.ts';
 
 const HEADERS = {
   'content-type': 'application/x-nix-nar',
@@ -41,16 +41,18 @@ export function narRoute(catalogue: Catalogue, blobs: BlobStore): FastifyPluginC
         if (range !== undefined) headers['content-range'] = `bytes ${start}-${end - 1}/${blob.fileSize}`;
         const status = range === undefined ? 200 : 206;
         if (request.method === 'HEAD') return reply.code(status).headers(headers).send();
-        const file = await blobs.read(blob.narHash, range);
+        const file = await blobs.open(blob.narHash);
         if (file === undefined) return notFound(reply);
         const response = reply.hijack().raw;
         response.writeHead(status, headers);
         try {
-          await pipeline(file, response);
+          await sendBytes(file, start, end, response);
         } catch (error) {
           // The connection is cut, so that the client knows this was not the end.
           request.log.debug({ err: error }, 'a NAR was not sent to its end');
           response.destroy();
+        } finally {
+          await file.close();
         }
         return reply;
       },

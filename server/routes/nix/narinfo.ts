@@ -1,16 +1,16 @@
 import type { FastifyPluginCallback } from 'fastify';
+import { narInfoHash } from '../../../api/http/narinfo-name.ts';
+import { notFound } from '../../../api/http/not-found.ts';
 import { NARINFO_TYPE } from '../../../nix/narinfo.ts';
-import { parseStorePathHash, type StorePathHash } from '../../../nix/store-path.ts';
 import type { Catalogue } from '../../catalogue/catalogue.ts';
 import { readableCache } from '../caches.ts';
-import { notFound } from './not-found.ts';
 
 /** GET /{cache}/{hash}.narinfo, as it was rendered and signed at its commit. */
 export function narInfoRoute(catalogue: Catalogue): FastifyPluginCallback {
   return (server, _options, done) => {
     server.get<{ Params: { cache: string; file: string } }>('/:cache/:file', async (request, reply) => {
       const { cache: name, file } = request.params;
-      const hash = hashOf(file);
+      const hash = narInfoHash(file);
       const cache = hash && (await readableCache(catalogue, request, name));
       const text = cache && (await catalogue.narinfo(cache.id, hash));
       if (text === undefined) return notFound(reply);
@@ -18,13 +18,4 @@ export function narInfoRoute(catalogue: Catalogue): FastifyPluginCallback {
     });
     done();
   };
-}
-
-function hashOf(file: string): StorePathHash | undefined {
-  if (!file.endsWith('.narinfo')) return undefined;
-  try {
-    return parseStorePathHash(file.slice(0, -'.narinfo'.length));
-  } catch {
-    return undefined;
-  }
 }

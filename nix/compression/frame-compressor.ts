@@ -1,4 +1,5 @@
 import { constants, createZstdCompress, type ZstdCompress } from 'node:zlib';
+import { freeNow } from '../../nix/free-now.ts';
 
 /**
  * Bytes of the output buffers, the first for large blocks. Large ones spare turns; but none may have the room for
@@ -80,12 +81,7 @@ class FrameStream {
     }
     // The stream goes on with the last output buffer; those before are full.
     const last = pieces.at(-1)?.buffer;
-    for (const { buffer } of pieces) if (buffer !== last) freeNow(buffer as ArrayBuffer);
+    for (const { buffer } of pieces) if (buffer !== last) freeNow(buffer);
     return frame;
   }
-}
-
-/** Frees the memory of a buffer that nothing else uses, which is empty from then on. */
-export function freeNow(buffer: ArrayBuffer): void {
-  if (!buffer.detached) buffer.transfer(0);
 }

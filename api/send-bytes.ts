@@ -1,5 +1,10 @@
 import type { ServerResponse } from 'node:http';
-import type { NarBytes } from './nar-bytes.ts';
+
+/** Where the bytes of a body come from. */
+export interface ByteSource {
+  /** Fills `into` from `position` on, as far as there are bytes. @returns how many were read, 0 at the end */
+  read(into: Uint8Array, position: number): Promise<number>;
+}
 
 /** Bytes read and written at once. */
 const BLOCK = 512 << 10;
@@ -17,7 +22,7 @@ const MAX_IDLE = 8;
  * @throws where the bytes cannot be read, or the client has gone; the response is not ended then
  */
 export async function sendBytes(
-  bytes: NarBytes,
+  bytes: ByteSource,
   start: number,
   end: number | undefined,
   response: ServerResponse,

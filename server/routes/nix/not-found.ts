@@ -1,6 +1,0 @@
-import type { FastifyReply } from 'fastify';
-
-/** Nix shows the text of an error to its user, so it stays short. */
-export function notFound(reply: FastifyReply): FastifyReply {
-  return reply.code(404).type('text/plain').send('not found\n');
-}
