@@ -8,7 +8,7 @@ t.test('the API wants a token that is valid', async (t) => {
   const origin = await TestOrigin.start(t);
   const expired = await origin.createToken(['read', 'push'], { expiresAt: new Date(Date.now() - 1000) });
   const future = await origin.createToken(['read'], { expiresAt: new Date(Date.now() + 60_000) });
-  const calls = (token: string | null) => {
+  const calls = (token: string | null): (() => Promise<unknown>)[] => {
     const client = origin.client(token);
     const { entry, file, path, narHash } = sent('one');
     return [

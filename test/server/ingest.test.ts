@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
-import { zstdCompressSync } from 'node:zlib';
+import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import t from 'tap';
 import { COMMIT_TYPE } from '../../api/commit-body.ts';
 import { encodeCommit } from '../../api/commit-encode.ts';
@@ -41,7 +41,7 @@ t.test('what was pushed is served, signed by its cache', async (t) => {
     fileSize: user.file.length,
   });
   t.ok(verifyAny([publicKey], fingerprint(info), info.signatures));
-  t.ok((info.signatures as string[]).includes(foreign), 'signatures it came with are kept');
+  t.ok((info.signatures as readonly string[]).includes(foreign), 'signatures it came with are kept');
   const nar = await origin.request(`/${name}/${info.url}`);
   t.equal(nar.status, 200);
   t.ok(nar.body.equals(user.file), 'the file is served as it was sent');
@@ -167,8 +167,11 @@ t.test('caches share a file, but not what they show', async (t) => {
   const url = `nar/${one.narHash}.nar.zst`;
   t.equal((await origin.request(`/second/${url}`)).status, 404, 'known to the origin, not to this cache');
   // The same NAR under another path and compressed otherwise.
-  const nar = sent('shared');
-  const other = { ...nar, file: zstdCompressSync(Buffer.alloc(0), {}) };
+  const again = sent('shared');
+  const params = { [constants.ZSTD_c_checksumFlag]: 1 };
+  const nar = { ...again, file: zstdCompressSync(zstdDecompressSync(again.file), { params }) };
+  t.notOk(nar.file.equals(one.file));
+  const other = { ...nar, file: zstdCompressSync(Buffer.alloc(0)) };
   t.match(await origin.push([other], second), [{ result: 'refused' }], 'who has no NAR gets no entry');
   t.equal((await origin.request(`/second/${url}`)).status, 404);
   t.match(await origin.push([nar], second), [{ result: 'published' }]);

@@ -111,7 +111,10 @@ t.test('uploads that are not there', async (t) => {
   const none = '00000000-0000-4000-8000-000000000000';
   await t.rejects(client.putPart(origin.main, none, 0, one.file), missing);
   await t.rejects(client.dropUpload(origin.main, none), missing);
-  await t.rejects(client.dropUpload(origin.main, '..%2f..%2fcatalogue.sqlite'), { status: 400 });
+  await t.rejects(client.dropUpload(origin.main, '..%2f..%2fcatalogue.sqlite'), {
+    status: 400,
+    code: 'fst_err_validation',
+  });
   const refused = [{ result: 'refused', code: 'no_such_upload' }];
   t.match(await origin.push([withUpload(one, none)]), refused);
   t.match(await origin.push([withUpload(one, '../catalogue.sqlite')]), refused);
