@@ -4,7 +4,7 @@ import { type Bcache, pushMain, startBcache } from './support/bcache.ts';
 import { fetchIntoEmpty } from './support/client-store.ts';
 import type { Context, Workload } from './support/context.ts';
 import { serveStatic } from './support/nginx.ts';
-import { against, inSeconds, median } from './support/table.ts';
+import { against, inSeconds, spread } from './support/table.ts';
 
 const DUMP = `
 n=0
@@ -30,10 +30,10 @@ export async function pushAndFetch(
   const files = join(temporary, 'static');
   const { pushed, copied, dumped, bcache } = await push(context, workload, files);
   const compared = [
-    ['nix copy', median(copied)],
-    ['dump | zstd', median(dumped)],
+    ['nix copy', copied],
+    ['dump | zstd', dumped],
   ] as const;
-  row(`push of ${count} paths: ${against(['bcache', median(pushed)], compared)}`);
+  row(`push of ${count} paths: ${against(['bcache', pushed], compared)}`);
   await pushNothing(context, workload, bcache);
   await bcache.stop();
   await fetchAll(context, workload, bcache.state, nginx, files);
@@ -91,7 +91,7 @@ async function pushNothing(context: Context, { nix, closure }: Workload, bcache:
     times.push((await pushMain(context.processes, bcache, nix, closure.roots)).seconds);
   }
   const { length } = closure.paths;
-  context.row(`push of ${length} paths with nothing to do: bcache ${inSeconds(median(times))}`);
+  context.row(`push of ${length} paths with nothing to do: bcache ${spread(times)}`);
 }
 
 async function fetchAll(
@@ -132,8 +132,8 @@ async function fetchAll(
   await web?.stop();
   const plain = times.get('nginx');
   for (const name of ['origin', 'agent, cold', 'agent, warm']) {
-    const others = plain === undefined ? [] : [['nginx', median(plain)] as const];
-    const text = against([name, median(times.get(name)!)], others);
+    const others = plain === undefined ? [] : [['nginx', plain] as const];
+    const text = against([name, times.get(name)!], others);
     row(`fetch of ${closure.paths.length} paths: ${text}`);
   }
 }

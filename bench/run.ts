@@ -111,5 +111,5 @@ async function measureAll(directory: string): Promise<void> {
     await removeTree(temporary);
   }
   const machine = `${availableParallelism()} cores, Node ${process.version}`;
-  process.stdout.write(`\nmedians of ${options.runs} runs, ${machine}\n\n${rows.join('\n')}\n`);
+  process.stdout.write(`\nmedians of ${options.runs} runs [least–most], ${machine}\n\n${rows.join('\n')}\n`);
 }

@@ -36,7 +36,7 @@ export class Processes {
   /**
    * Runs a program to its end and tells what it took.
    *
-   * @throws BcacheError `command_failed` with the end of what it said.
+   * @throws BcacheError `command_failed` with the last line of what it said.
    */
   async measure(program: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<Spent> {
     const started = performance.now();
@@ -68,7 +68,10 @@ export class Processes {
     this.#signal.removeEventListener('abort', stop);
     this.#signal.throwIfAborted();
     if (code !== 0) {
-      throw new BcacheError('command_failed', `${program} ended with ${signal ?? code}: ${stderr.trim()}`);
+      throw new BcacheError(
+        'command_failed',
+        `${program} ended with ${signal ?? code}: ${stderr.trim().split('\n').at(-1)}`,
+      );
     }
     return { seconds, peakMiB, stdout };
   }

@@ -10,17 +10,26 @@ export function inSeconds(value: number): string {
   return `${value.toFixed(value < 10 ? 2 : 1)} s`;
 }
 
+/** `4.81 s [4.50–5.12]`: the median, and the least and the most where there are several. */
+export function spread(values: readonly number[]): string {
+  if (values.length === 1) return inSeconds(values[0]!);
+  const [least, most] = [Math.min(...values), Math.max(...values)].map((value) =>
+    inSeconds(value).slice(0, -2),
+  );
+  return `${inSeconds(median(values))} [${least}–${most}]`;
+}
+
 /**
- * `bcache 5.10 s, nix copy 14.0 s (0.36×)`: the subject's time, then those it is held against, each with the
- * subject's time divided by it.
+ * `bcache 5.10 s [5.00–5.30], nix copy 14.0 s [13.8–14.9] (0.36×)`: the subject's seconds, then those they are
+ * held against, each with the subject's median divided by theirs.
  */
 export function against(
-  subject: readonly [name: string, seconds: number],
-  others: readonly (readonly [name: string, seconds: number])[],
+  subject: readonly [name: string, seconds: readonly number[]],
+  others: readonly (readonly [name: string, seconds: readonly number[]])[],
 ): string {
   const [name, own] = subject;
   const parts = others.map(
-    ([other, seconds]) => `${other} ${inSeconds(seconds)} (${(own / seconds).toFixed(2)}×)`,
+    ([other, values]) => `${other} ${spread(values)} (${(median(own) / median(values)).toFixed(2)}×)`,
   );
-  return [`${name} ${inSeconds(own)}`, ...parts].join(', ');
+  return [`${name} ${spread(own)}`, ...parts].join(', ');
 }
