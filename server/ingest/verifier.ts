@@ -18,7 +18,9 @@ export class Verifier {
   async verify(task: VerifyTask): Promise<FileDigest> {
     const answer = await this.#pool.run(task);
     if ('error' in answer) throw new FormatError(answer.error.code, answer.error.message);
-    return answer.digest;
+    const { contentHash, ...digest } = answer.digest;
+    // Between threads a Buffer turns into a plain Uint8Array.
+    return { ...digest, contentHash: contentHash && Buffer.from(contentHash) };
   }
 
   close(): Promise<void> {

@@ -20,6 +20,10 @@ t.test('push from one Nix, substitute into another', { skip: nixAvailable() ? fa
   t.match(again.stdout, "all 4 paths are in 'main' already");
   t.same(proxy.requests, ['POST /api/v1/caches/main/missing'], 'one request asks for all');
 
+  const added = await nix.must('nix-store', ['--add', BCACHE]);
+  const content = await nix.run(process.execPath, [BCACHE, 'push', 'main', added], { env: service.env });
+  t.equal(content.code, 0, `a content-addressed path: ${content.stderr}`);
+
   const second = nix.secondStore({
     settings: [
       `substituters = ${service.agentUrl}`,
